@@ -142,7 +142,7 @@ def _deliver_compilers(directory: Path, compilers: Compilers, chosen: Trial, tri
         published = with_plan(chosen.row, trials.output / PLAN_FILE)
         compilers = replace(compilers, variant=published.variant("plan", trials.stock, trials.release))
     if chosen.profile is not None and chosen.row is not None:
-        source = trials.builder.build.source.directory
+        source = trials.builder.build.source.directory.resolve()
         published = chosen.profile.deliver(chosen.row, directory, trials.output, source)
         compilers = replace(compilers, variant=published.variant(chosen.profile.compiler, trials.stock, trials.release))
     compilers.write(directory / COMPILERS, trials.builder.setup, trials.output / COMPILERS)

@@ -248,14 +248,17 @@ class Trials:
 
     def _profiles(self, exceeding: Sequence[Trial], profdata: Path) -> Iterator[Profile]:
         """Yield the profiles whose builds may be the smallest that hold the limit."""
-        whole = [(one, one.row) for one in exceeding if one.row and one.row.lto]
-        for _, row in [(one, row) for one, row in whole if "policy" in row.compilers][:1]:
-            yield ClangProfile(row, self.work / PROFILE_FILE, profdata)
-        measure, target = self.config.measure, self.builder.target
-        for one, row in [(one, row) for one, row in whole if "gcc" in row.compilers][:1]:
+        whole: dict[CompilerOfRow, tuple[Trial, FlagRow]] = {}  # the smallest of each compiler
+        for one in exceeding:
+            if one.row and one.row.lto:
+                whole.setdefault(one.row.compilers[0], (one, one.row))
+        if "policy" in whole:
+            yield ClangProfile(whole["policy"][1], self.work / PROFILE_FILE, profdata)
+        if "gcc" in whole and self.builder.target.native:
+            one, row = whole["gcc"]
             # What the row for size does not undercut, one with hot code will not.
-            worthwhile = one.entry.by(measure) < self.smallest().entry.by(measure)
-            if worthwhile and target.native and row.program is not None and has_relative_profiles(row.program):
+            worthwhile = one.entry.by(self.config.measure) < self.smallest().entry.by(self.config.measure)
+            if worthwhile and row.program is not None and has_relative_profiles(row.program):
                 yield GccProfile(row, self.work / PROFILE_DIRECTORY, self.benchmark().place)
 
     def _leave_out(self, limit: SpeedLimit) -> list[Trial]:

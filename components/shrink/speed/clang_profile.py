@@ -18,8 +18,9 @@ from components.core.projects.flags.rows import FlagRow
 from components.core.projects.flags.types import CompilerOfRow
 from components.platform.errors import UserError
 from components.platform.processes.output import capture
+from components.shrink.builds.built_tree import BuiltTree
 from components.shrink.rows import OBJECTS
-from components.shrink.speed.slowdown import PROFILE_TIMEOUT_S, Level, NoProfileError
+from components.shrink.speed.slowdown import PROFILE_TIMEOUT_S, Level, NoProfileError, replace_starts
 
 PROFILE_FILE = "benchmark.profdata"
 """The profile in the output, which the delivered compilers use."""
@@ -69,6 +70,9 @@ class ClangProfile:
             compilers=("heuristic",),
         )
 
+    def start_programs(self, tree: BuiltTree, directory: Path) -> None:
+        """Do nothing: functions without a profile are compiled for size."""
+
     def variables(self, directory: Path) -> tuple[str, ...]:
         return (f"LLVM_PROFILE_FILE={directory / _PROFILE_NAMES}",)
 
@@ -99,9 +103,7 @@ class ClangProfile:
 
     def deliver(self, row: FlagRow, directory: Path, published: Path, source: Path) -> FlagRow:
         shutil.copyfile(self.file, directory / PROFILE_FILE)
-        moved = f"{_USE}{published / PROFILE_FILE}"
-        flags = tuple(moved if flag.startswith(_USE) else flag for flag in row.compile_flags)
-        return replace(row, compile_flags=flags)
+        return replace_starts(row, {_USE: f"{_USE}{published / PROFILE_FILE}"})
 
 
 def _level(cutoff: int, functions: bool, count: int) -> Level:

@@ -7,7 +7,7 @@ repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,8 +58,11 @@ class Profile(Protocol):
     def instrumented(self, directory: Path, root: Path) -> FlagRow:
         """Return the row of the build in `root` whose programs write their profiles into a directory."""
 
+    def start_programs(self, tree: BuiltTree, directory: Path) -> None:
+        """Run each program of the instrumented build for a moment, confined, if the compiler needs that."""
+
     def variables(self, directory: Path) -> tuple[str, ...]:
-        """Return the variables with which they do, as NAME=value."""
+        """Return the variables with which programs write their profiles, as NAME=value."""
 
     def finish(self, directory: Path) -> tuple[Sequence[Level], int]:
         """Take what they wrote, and return the levels, from the smallest build to the fastest, about, and the number of
@@ -177,9 +180,13 @@ class FastSearch:
         compilers = replace(self.compilers(row), records=False)
         files = self.work / "instrumented"
         written.mkdir()
-        self.builder.run("instrumented", compilers, files, lambda tree: None, self.timeout_s)
-        remove_tree(written)  # of programs that the build runs
-        written.mkdir()
+
+        def start(tree: BuiltTree) -> None:
+            remove_tree(written)  # of programs that the build runs
+            written.mkdir()
+            self.profile.start_programs(tree, written)
+
+        self.builder.run(f"{self.profile.name}-instrumented", compilers, files, start, self.timeout_s)
         benchmark.run_with(files, self.profile.variables(written))
         remove_tree(files)
         try:
@@ -225,6 +232,15 @@ class FastSearch:
         """Repeat the links of a build."""
         tree.relink(level.options, self.timeout_s)
         return self.builder.keep(tree, files).sizes.by(self.measure)
+
+
+def replace_starts(row: FlagRow, replacements: Mapping[str, str]) -> FlagRow:
+    """Return a row whose flags that start with a key are replaced by its value."""
+
+    def replaced(flag: str) -> str:
+        return next((new for start, new in replacements.items() if flag.startswith(start)), flag)
+
+    return replace(row, compile_flags=tuple(map(replaced, row.compile_flags)))
 
 
 @contextmanager

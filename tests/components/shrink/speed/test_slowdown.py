@@ -57,9 +57,9 @@ _LEVELS = [Level(str(number)) for number in range(18)]
 
 
 def run_shrink(source: Path, release: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    options = ["--source", source, "--release-toolchain", release, "--output", source.parent / "out"]
+    options = ["--release-toolchain", release, "--output", source.parent / "out"]
     options += ["--no-compare-stock", "--no-check"]
-    return run_command("components.shrink", *options, *arguments, timeout=600)
+    return run_command("components.shrink", *options, *arguments, timeout=600, cwd=source)
 
 
 def instructions(program: Path, directory: Path) -> int:
