@@ -22,6 +22,7 @@ from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from components.platform.launcher import commit_status
 from components.platform.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, notify
+from components.platform.launcher.step_cost import is_cost_line
 from components.platform.storage.input_files import parse_json, typed
 from pipelines.submit.kfp_client import KfpClient, server_of_pod
 from pipelines.submit.kfp_run import LOST_DRIVER, KfpRun, lost_driver
@@ -154,7 +155,7 @@ def _message(run: KfpRun, task: Task) -> str:
 
     The line of a driver that failed is long, and ends with the reason.
     """
-    lines = run.read_log(task)
+    lines = [line for line in run.read_log(task) if not is_cost_line(line)]
     if any(map(lost_driver, lines)):
         return "; ".join(LOST_DRIVER)
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]

@@ -76,7 +76,8 @@ def _new_llvm(state: State, deployed: Deployed, inputs: RetrainInputs) -> list[s
     if inputs.clang_version and any(decision.clang_version == inputs.clang_version for decision in state.decisions):
         return []
     versions = (inputs.llvm_version, deployed.llvm_version)
-    if inputs.llvm_version == deployed.llvm_version and deployed.clang_version and inputs.clang_version:
+    vendors = [text.partition(" version ")[0] for text in (inputs.clang_version, deployed.clang_version) if text]
+    if inputs.llvm_version == deployed.llvm_version and len(vendors) == 2 and len(set(vendors)) == 1:
         versions = (inputs.clang_version, deployed.clang_version)
     new, old = versions
     return [f"LLVM is {new}, but the policy was trained for {old}"] if new is not None and new != old else []

@@ -67,6 +67,7 @@ def test_trace_in_a_pipeline_of_others(components: Path, tmp_path: Path) -> None
     options = {option for command in trace_step.main.params for option in command.opts}
     assert {word for word in traced["args"] if word.startswith("--")} - options == {
         "--executor-input",
+        "--task",
         "--time-limit-s",
         "--metrics",
     }

@@ -6,11 +6,13 @@ The token comes from the environment and never goes into a log or an error.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from components.platform.errors import UserError
@@ -83,9 +85,19 @@ def commit_of_ci() -> str:
     """Return the URL, in the API, of the commit that this job of GitHub or GitLab CI/CD builds; "" elsewhere."""
     api, repository, sha = map(os.environ.get, ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_SHA"))
     if api and repository and sha:
-        return f"{api}/repos/{repository}/commits/{sha}"
+        return f"{api}/repos/{repository}/commits/{_head_of_pull_request() or sha}"
     api, project, sha = map(os.environ.get, ("CI_API_V4_URL", "CI_PROJECT_ID", "CI_COMMIT_SHA"))
+    sha = os.environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or sha  # empty but in pipelines of merged results
     return f"{api}/projects/{project}/repository/commits/{sha}" if api and project and sha else ""
+
+
+def _head_of_pull_request() -> str:
+    """Return the commit that a pull request shows, "" without one: GITHUB_SHA is that of a trial merge."""
+    try:
+        event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_bytes())
+        return str(event["pull_request"]["head"]["sha"])
+    except (LookupError, TypeError, OSError, ValueError):
+        return ""
 
 
 def require_commit(url: str) -> None:

@@ -74,6 +74,6 @@ def request_json(
         raise UserError(f"{service} cannot be asked ({type(error).__name__})", "check its address") from None
     try:
         document = response.json() if response.content else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     return Answer(response.status_code, document, response.text)

@@ -102,7 +102,9 @@ def copied_bytes(executor_input: Mapping[str, Any], direction: str) -> int:
             if isinstance(place, ObjectUri) and place.scheme == KFP_LOCAL:
                 directory = local_directory(place)
                 files = (Path(at, name) for at, _folders, names in os.walk(directory) for name in names)
-                total += directory.stat().st_size if directory.is_file() else sum(file.stat().st_size for file in files)
+                for file in [directory] if directory.is_file() else files:
+                    with suppress(FileNotFoundError):  # a temporary one
+                        total += file.lstat().st_size
     return total
 
 

@@ -22,6 +22,8 @@ from components.platform.processes.cgroup import own_cgroup
 SAMPLE_S = 1.0
 _MAX_SHARE = 0.01
 """Share of a processor's time that samples take at most. One of a process of 1.4 GB takes 28 ms."""
+_UNREADABLE = (OSError, KeyError, ValueError)
+"""Errors of a file in /proc or /sys that is missing, or that another kernel, such as gVisor's, writes otherwise."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -89,15 +91,17 @@ class UsageMeter:
             took_s = time.monotonic() - begun_s
 
     def _sample(self) -> None:
-        with self._lock, suppress(OSError):
+        with self._lock, suppress(*_UNREADABLE):
             processor_s, memory_bytes = self._source.sample()
             self._processor_s = max(self._processor_s, processor_s)
             self._peak_bytes = max(self._peak_bytes, memory_bytes)
 
 
 def _choose_source() -> _Source:
-    cgroup = own_cgroup()
-    return _Cgroup(cgroup) if cgroup else _ProcessTree()
+    with suppress(*_UNREADABLE):
+        if cgroup := own_cgroup():
+            return _Cgroup(cgroup)
+    return _ProcessTree()
 
 
 class _Cgroup(_Source):
@@ -118,7 +122,7 @@ class _Cgroup(_Source):
     def limit_peak(self, peak_bytes: int) -> int:
         try:
             return min(peak_bytes, self._number("memory.peak"))
-        except OSError:  # Linux before 5.19
+        except _UNREADABLE:  # Linux before 5.19
             return peak_bytes
 
     def _number(self, name: str) -> int:

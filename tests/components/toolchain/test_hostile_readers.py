@@ -16,7 +16,7 @@ import pytest
 
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import Choice, PlannedModule, add_choices, write_plan
-from tests.support.mutations import ROUNDS, SEED
+from tests.attack.mutations import ROUNDS, SEED
 
 pytestmark = [pytest.mark.toolchain, pytest.mark.attack]
 

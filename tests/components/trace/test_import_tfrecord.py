@@ -24,7 +24,7 @@ from components.platform.errors import UserError
 from components.platform.storage.publish import publish
 from components.trace.config import TFRECORD_FILE
 from components.trace.tfrecord import _masked_crc32c, export_tfrecord, read_record, sequence_example, write_record
-from tests.support.mutations import limits, read_mutations
+from tests.attack.mutations import limits, read_mutations
 
 pytestmark = pytest.mark.tf
 

@@ -21,6 +21,7 @@ FIRST, SECOND = "Debian clang version 19.1.7 (3~deb12u1)", "Debian clang version
         (FIRST, "19.1.7", FIRST, ""),
         (FIRST, "19.1.7", SECOND, f"LLVM is {SECOND}, but the policy was trained for {FIRST}"),
         (FIRST, "19.1.8", "clang version 19.1.8", "LLVM is 19.1.8, but the policy was trained for 19.1.7"),
+        (FIRST, "19.1.7", "Ubuntu clang version 19.1.7 (4)", ""),  # the check runs elsewhere than the training
         (FIRST, "19.1.7", "", ""),
         ("", "19.1.7", SECOND, ""),  # an earlier version of this project promoted it
         ("", "19.1.8", SECOND, "LLVM is 19.1.8, but the policy was trained for 19.1.7"),

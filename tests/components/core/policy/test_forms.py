@@ -14,7 +14,7 @@ from components.core.policy import forms
 from components.core.policy.forms import run_form
 from components.platform.errors import UserError
 from components.platform.processes import sandbox
-from tests.support.mutations import ROUNDS, SEED, mutate
+from tests.attack.mutations import ROUNDS, SEED, mutate
 
 COLUMNS = {"cost_estimate": np.arange(5)}
 DESCRIPTION = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -112,9 +114,9 @@ def test_missing_secret_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--from-file token=FILE" in refused.value.remedy
 
 
-def test_commit_of_the_ci_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_of_the_ci_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     variables = ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_SHA", "CI_API_V4_URL", "CI_PROJECT_ID", "CI_COMMIT_SHA")
-    for name in variables:
+    for name in (*variables, "GITHUB_EVENT_PATH", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"):
         monkeypatch.delenv(name, raising=False)
     assert commit_of_ci() == ""
     for name, value in zip(variables[3:], ("https://git.example.com/gitlab/api/v4", "17", SHA), strict=True):
@@ -126,6 +128,16 @@ def test_commit_of_the_ci_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert commit_of_ci() == f"https://api.github.com/repos/octo/hello/commits/{SHA}"
     require_commit(gitlab)
     require_commit(commit_of_ci())
+    # Both build a trial merge of a pull request, which it does not show.
+    event, head = tmp_path / "event.json", "b" * 40
+    event.write_text(json.dumps({"pull_request": {"head": {"sha": head}}}))
+    monkeypatch.setenv("GITHUB_EVENT_PATH", str(event))
+    assert commit_of_ci().endswith(f"/commits/{head}")
+    event.write_text("[]")
+    assert commit_of_ci().endswith(f"/commits/{SHA}")
+    monkeypatch.delenv("GITHUB_SHA")
+    monkeypatch.setenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", head)
+    assert commit_of_ci().endswith(f"/repository/commits/{head}")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from components.evaluation.projects.function_changes import function_sizes
 from components.platform.errors import UserError
 from components.shrink.differences.linked_files import own_sections
 from components.shrink.differences.order import moved_entries, moved_initializers
-from tests.support.mutations import limits, read_mutations
+from tests.attack.mutations import limits, read_mutations
 
 SOURCE = """\
 struct Thing { Thing(); ~Thing(); int value; };
