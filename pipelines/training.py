@@ -115,7 +115,7 @@ def release_and_promote(values: Values) -> None:
 def training_pipeline(values: Values) -> None:
     """Train a policy on C or C++ code and build a clang that embeds it.
 
-    Exactly one of `recipe`, `corpus` and `compile_commands` must not be empty.
+    Exactly one of `recipe`, `corpus`, `compile_commands` and `input` must not be empty.
     """
     # The content behind a path or URI may change while its name stays: a step that reads one is not reused, unless
     # `mlgo pipeline submit` knows the content (pipelines/submit/reuse.py).

@@ -11,13 +11,14 @@ from components.core import problems
 from components.core.compiler.clang_programs import clang_version, require_binutils
 from components.core.projects.build_links.recorded import write_link_recorder
 from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_binutils, write_compilers
+from components.core.projects.extraction_options import Unit
 from components.core.projects.link_recorder.recorder import (
     COMPILE_FLAGS,
     find_lld,
     link_flags,
     write_recording_linkers,
 )
-from components.corpus.options import UNIT, Unit, require_size_level
+from components.corpus.options import UNIT, require_size_level
 from components.platform.console import say
 from components.platform.console.number_types import COUNT
 from components.platform.errors import UserError

@@ -14,20 +14,21 @@ from components.core import problems
 from components.core.formats.corpus import write_description
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.projects.compile_commands import DATABASE
+from components.core.projects.extraction_options import INPUT_TYPES, THINLTO_BUILDS, ThinLto, Unit
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.option import COMPILE_COMMANDS
 from components.corpus.build_links import write_build_links
 from components.corpus.command_edits import CommandEdits, edit_commands, edit_options, parse_edits
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
-from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
+from components.corpus.options import PATH, UNIT, output_option, split_options
 from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import CorpusReport, make_report
-from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
+from components.corpus.sources.inputs import InputType, read_input
 from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
 from components.corpus.sources.project_name import name_project
-from components.corpus.sources.thinlto import BUILDS, MISSING_INDEX_WARNING, ThinLto
+from components.corpus.sources.thinlto import MISSING_INDEX_WARNING
 from components.corpus.split import SplitConfig
 from components.corpus.write_split_and_report import announce, split_config, write_split_and_report
 from components.platform.console import say
@@ -84,7 +85,7 @@ _REMEDIES: dict[str, str] = {
 @click.option(
     "--thinlto-build",
     "thinlto",
-    type=click.Choice(BUILDS),
+    type=click.Choice(THINLTO_BUILDS),
     help="Kind of the ThinLTO build. local: lld saved the modules below --obj-base-dir, and --input is not needed.",
 )
 @click.option(

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import click
 
+from components.core import problems
 from components.core.problems.problem import Problem
+from components.core.projects.extraction_options import UNITS
 from components.corpus.split import SplitConfig
 from components.platform.console.number_types import FRACTION, FRACTION_BELOW_1, SEED
 from components.platform.errors import UserError
 from components.platform.storage.options import OUTPUT
 
 PATH = click.Path(path_type=Path)
-Unit = Literal["object", "program"]
-UNIT = click.Choice(get_args(Unit))
+UNIT = click.Choice(UNITS)
+PROBLEM = click.option(
+    "--problem",
+    type=click.Choice(problems.names()),
+    default="inlining",
+    show_default=True,
+    help="Problem that the corpus is for; recipes are built at its optimization level.",
+)
 
 
 def split_options(command: Any) -> Any:

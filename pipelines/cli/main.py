@@ -174,6 +174,7 @@ def run(output: Path, **options: Any) -> None:
     Examples:
       mlgo run --compile-commands build/compile_commands.json --output runs/mine --train-minutes 60
       mlgo run --recipe demo --output runs/demo
+      mlgo run --input bazel-bin --input-type directory --output runs/mine
       mlgo run --compile-commands build/compile_commands.json --start-from pretrained --output runs/tuned
       mlgo run --compile-commands build/compile_commands.json --tune-minutes 15 --output runs/mine
       mlgo run --compile-commands build/compile_commands.json --strategy plugin --llvm-major 22 --output runs/mine

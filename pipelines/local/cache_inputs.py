@@ -61,6 +61,14 @@ def identify_build(compile_commands: Path) -> tuple[str, ...]:
     return (_sha256("\n".join([content, *stamps])),)
 
 
+def identify_input(path: Path) -> tuple[str, ...]:
+    """Identify an input of an extraction: a directory as `identify_path` does, a file as `identify_build` does.
+
+    Objects that a linker's arguments name are below another directory, which is identified itself.
+    """
+    return identify_path(path) if path.is_dir() else identify_build(path)
+
+
 def identify_path(path: Path) -> tuple[str, ...]:
     """Identify a file by its content, a directory by the names, sizes and times of its files.
 

@@ -13,6 +13,7 @@ from components.core.projects.recipe import locate_recipe
 from components.platform.errors import UserError
 from components.platform.storage.downloads.archive import is_archive_url
 from components.platform.storage.object_storage.fetch import fetch_file
+from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.local.cache_inputs import identify_remote
 from pipelines.local.ir import steps_of
@@ -115,7 +116,8 @@ def _identify(parameter: Parameter, value: str, write: FormatParameter) -> tuple
         return (value,)  # with its checksum, without which the step refuses it
     location = locate_recipe(value) if is_recipe else parse_location(value)
     if isinstance(location, ObjectUri):
-        return reference.identify(fetch_file(location)) if reference.refers_to_files else identify_remote(location)
+        is_list = reference.refers_to_files and store_of(location).head(location) is not None
+        return reference.identify(fetch_file(location)) if is_list else identify_remote(location)
     if location.exists():
         return reference.identify(location)
     words = parameter.words

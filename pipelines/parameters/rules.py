@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from components.core import problems
 from components.core.formats.gin_bindings import parse_gin_bindings
@@ -22,7 +22,15 @@ from components.core.formats.strategy import (
     check_strategy,
     release_strategy,
 )
-from components.core.projects.option import CodeKind, require_code_kind
+from components.core.projects.extraction_options import (
+    SOURCES,
+    InputType,
+    Source,
+    ThinLto,
+    Unit,
+    check_extraction,
+)
+from components.core.projects.option import CodeKind, code_kind, require_code_kind
 from components.core.projects.recipe import locate_recipe
 from components.evaluation.config import check_programs
 from components.platform.errors import UserError
@@ -60,15 +68,52 @@ def check_rules(values: Mapping[str, Any], write: FormatParameter) -> None:
 
 
 @rule
-def exactly_one_source(write: FormatParameter, compile_commands: str, corpus: str, recipe: str) -> None:
-    sources: dict[CodeKind, str] = {"compile_commands": compile_commands, "corpus": corpus, "recipe": recipe}
+def exactly_one_source(
+    write: FormatParameter, compile_commands: str, corpus: str, recipe: str, input: str = ""
+) -> None:
+    sources: dict[Source, str] = {
+        "compile_commands": compile_commands,
+        "corpus": corpus,
+        "recipe": recipe,
+        "input": input,
+    }
     named = [kind for kind, value in sources.items() if value]
     if len(named) != 1:
         raise UserError(
             f"exactly one source of code is needed, {len(named) or 'none'} given",
             f"pass one of {', '.join(write(kind, BY_NAME[kind].example) for kind in sources)}",
         )
-    require_code_kind(named[0], sources[named[0]], write)
+    if input:
+        kind = code_kind(input)
+        if kind is not None and kind[0] != "compile_commands":
+            raise UserError(
+                f"{write('input', input)} is no list or directory of objects", f"did you mean {write(*kind)}?"
+            )
+    else:
+        require_code_kind(cast(CodeKind, named[0]), sources[named[0]], write)
+
+
+@rule
+def source_has_the_options_of_its_extraction(
+    write: FormatParameter,
+    problem: str,
+    recipe: str,
+    corpus: str,
+    compile_commands: str,
+    input: str,
+    input_type: InputType | None,
+    thinlto_build: ThinLto | None,
+    obj_base_dir: str,
+    default_args: str,
+    cmd_filter: str,
+    unit: Unit,
+) -> None:
+    given = {"recipe": recipe, "corpus": corpus, "compile_commands": compile_commands, "input": input}
+    for source in SOURCES:
+        if given[source]:
+            check_extraction(
+                write, source, problem, unit, input_type, thinlto_build, obj_base_dir, default_args, cmd_filter
+            )
 
 
 @rule

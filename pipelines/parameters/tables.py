@@ -16,8 +16,6 @@ from components.core.formats.embeddings import RANDOM
 from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR, LLVM_SOURCES, FeatureSet, Strategy, Targets
 from components.core.projects.flags.options import RowNames
-from components.core.projects.option import COMPILE_COMMANDS, LOCAL_CORPUS, RECIPE
-from components.core.projects.recipe import recipe_words
 from components.evaluation.config import RELEASE_IF, RELINK
 from components.platform.console import PRESETS
 from components.platform.console.number_types import (
@@ -34,36 +32,15 @@ from components.platform.storage.downloads.archive import USAGE as ARCHIVE_USAGE
 from components.platform.storage.uri import Words
 from components.ppo.config import Algorithm, CreditAssignment, SizeOf
 from components.toolchain.option_types import CmakeDefinitions, CodeGenerators, ProjectNames
-from pipelines.local.cache_inputs import identify_build, identify_clang, identify_path, identify_recipe
+from pipelines.local.cache_inputs import identify_clang, identify_path
+from pipelines.parameters.code import CODE
 from pipelines.parameters.parameter import Option, Parameter, Reference
 from pipelines.smoke.rows import FAIL_ONCE
 
 START_WORDS = Words((HEURISTIC, *PRETRAINED_NAMES))
 """Values of `start_from` that are not the path or URI of a policy."""
 TRAINING = (
-    Parameter(
-        "recipe",
-        "Projects to fetch and build: a built-in recipe, such as `demo`, `full`, `performance` or `tiny`, or the path "
-        "or URI of your own. Containers cannot build Debian packages (`debian`): build such a corpus elsewhere.",
-        example="demo",
-        option=Option("FILE|URI|NAME", RECIPE),
-        reference=Reference(identify_recipe, words=recipe_words, refers_to_files=True),
-    ),
-    Parameter(
-        "corpus",
-        "Path or URI of an existing corpus, made by `mlgo corpus` or by mlgo-utils.",
-        example="DIR",
-        option=Option("DIR", LOCAL_CORPUS),
-        reference=Reference(identify_path, step_option="--existing"),
-    ),
-    Parameter(
-        "compile_commands",
-        "Path or URI of the compile_commands.json of a finished build with embedded bitcode, see `mlgo corpus "
-        "compilers --help`.",
-        example="FILE",
-        option=Option("FILE|DIR", COMPILE_COMMANDS),
-        reference=Reference(identify_build, refers_to_files=True),
-    ),
+    *CODE,
     Parameter(
         "problem",
         "Decision that the policy makes: `inlining`, for size, or `regalloc`, for speed.",
@@ -192,8 +169,8 @@ TRAINING = (
     ),
     Parameter(
         "relink",
-        "For inlining with {compile_commands} or {corpus}: `yes`, the report links the programs of your build again, "
-        "and the verdict is on them; `no`, it is on the held-out modules.",
+        "For inlining with {compile_commands}, {input} or {corpus}: `yes`, the report links the programs of your build "
+        "again, and the verdict is on them; `no`, it is on the held-out modules.",
         type=click.Choice(RELINK),
         default="yes",
         example="no",
@@ -201,9 +178,9 @@ TRAINING = (
     ),
     Parameter(
         "benchmark",
-        "With {compile_commands} or {corpus}: shell command that runs programs of your build, which the report links "
-        "again; counts its instructions. It runs in a directory with the linked files at their paths in the build "
-        "directory, which is $BUILD.",
+        "With {compile_commands}, {input} or {corpus}: shell command that runs programs of your build, which the "
+        "report links again; counts its instructions. It runs in a directory with the linked files at their paths in "
+        "the build directory, which is $BUILD.",
         example="'./program input'",
         empty="none",
         option=Option("COMMAND"),

@@ -97,7 +97,7 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
             return (value,)  # with its checksum, without which the step refuses it
         if not in_object_storage(value):
             raise _UnknownContent(f"is {value}, a path that only the steps see")
-        if name == "compile_commands":
+        if name in ("compile_commands", "input"):
             raise _UnknownContent("names files that only the step sees")
         uri = parse_location(value)
         assert isinstance(uri, ObjectUri)

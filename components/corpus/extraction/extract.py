@@ -16,13 +16,14 @@ from components.core.compiler.objects.elf import LINKED_TYPES, Elf, ElfError
 from components.core.compiler.objects.object_file import ForeignObject, open_foreign
 from components.core.formats.bitcode import BitcodeError, producer_major, read_layout, reader
 from components.core.formats.links import embedded_digest
+from components.core.projects.extraction_options import ThinLto
 from components.corpus.extraction.compiler_used import CompilerUsed, RestoreError
 from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
 from components.corpus.extraction.own_options import strip_own_options
 from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.sources.objects import ObjectFile
-from components.corpus.sources.thinlto import INDEX_SUFFIX, MISSING_INDEX_WARNING, ThinLto, copy_saved, index_of
+from components.corpus.sources.thinlto import INDEX_SUFFIX, MISSING_INDEX_WARNING, copy_saved, index_of
 from components.platform.errors import UserError
 from components.platform.processes.cgroup import available_processors
 from components.platform.storage.input_files import open_regular

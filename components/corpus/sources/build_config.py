@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.projects.debian_build.package import DebianBuild
-from components.corpus.options import Unit
+from components.core.projects.extraction_options import Unit
 
 EMBED = ("-Xclang", "-fembed-bitcode=all")
 

@@ -13,7 +13,6 @@ from components.corpus.sources.project_name import name_project
 
 InputType = Literal["json", "params", "directory", "bazel_aquery", "saved"]
 """The names of mlgo-utils' extract_ir, and "saved": a directory in which lld saved the modules of local ThinLTO."""
-INPUT_TYPES: tuple[InputType, ...] = ("json", "params", "directory", "bazel_aquery")
 
 
 @dataclass(frozen=True)

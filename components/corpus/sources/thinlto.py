@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Literal
 
 from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import Outcome
@@ -17,8 +16,6 @@ from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.sources.folder import SAVED_MODULE_SUFFIX
 from components.corpus.sources.objects import ObjectFile
 
-ThinLto = Literal["distributed", "local"]
-BUILDS: tuple[ThinLto, ...] = ("distributed", "local")
 INDEX_SUFFIX = ".thinlto.bc"
 MISSING_INDEX_WARNING = "compiled with -fthinlto-index=, extracted without the index"
 _OPTION = "-fthinlto-index="

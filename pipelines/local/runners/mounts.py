@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from components.core.projects.compile_commands import objects_in
+from components.core.projects.link_recorder.recorder import LINKER, read_links
 from components.core.projects.recipe import load_recipes, recipe_files
 from components.platform.errors import UserError
 from components.platform.storage.input_files import read_bytes
@@ -40,7 +41,8 @@ def mounted_paths(command: Sequence[str]) -> tuple[Path, ...]:
                 f"{flag} {path} would hide {path} of the container",
                 "move its content to another directory, or use --runner process",
             )
-        paths |= {path, *(_NAMED_BY[flag](path) if flag in _NAMED_BY and path.is_file() else ())}
+        has_names = flag in _NAMED_BY and (path.is_file() or flag == "--input")
+        paths |= {path, *(_NAMED_BY[flag](path) if has_names else ())}
     return tuple(_outermost(filter(Path.exists, paths)))
 
 
@@ -61,7 +63,22 @@ def _of_recipe(recipe: Path) -> Iterator[Path]:
                 yield Path(source.location)
 
 
-_NAMED_BY: dict[str, Callable[[Path], Iterable[Path]]] = {"--compile-commands": _of_build, "--recipe": _of_recipe}
+def _of_input(path: Path) -> Iterator[Path]:
+    """Yield what an input of an extraction names: a database of compiles its objects, a directory of links theirs.
+
+    Objects in a linker's arguments are below another directory, which the command names.
+    """
+    if path.is_file():
+        yield from _of_build(path)
+    elif (path / LINKER).is_file():
+        yield from {Path(link.directory) for link in read_links(path) if not _hides(Path(link.directory))}
+
+
+_NAMED_BY: dict[str, Callable[[Path], Iterable[Path]]] = {
+    "--compile-commands": _of_build,
+    "--recipe": _of_recipe,
+    "--input": _of_input,
+}
 
 
 def _local(argument: str) -> Path | None:

@@ -55,6 +55,35 @@ def test_value_that_no_step_accepts_is_refused(parameters: dict[str, str], named
     assert raised.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({}, "exactly one source of code is needed, none given"),
+        ({"input": "a", "recipe": "demo"}, "exactly one source of code is needed, 2 given"),
+        ({"recipe": "demo", "input_type": "params"}, "--param input_type=params is not for --param recipe"),
+        ({"corpus": "gs://b/c", "unit": "program"}, "--param unit=program is not for --param corpus"),
+        ({"input": "a", "input_type": "object"}, "--param input_type=object: 'object' is not one of"),
+        ({"input": "a", "input_type": "params"}, "start from the directory that the linker ran in"),
+        ({"input": "a", "thinlto_build": "thin"}, "--param thinlto_build=thin: 'thin' is not one of"),
+        ({"input": "a", "cmd_filter": "["}, r"--param cmd_filter=\[ is not a regular expression"),
+        ({"input": str(ROOT / "components/core/projects/recipes/tiny.yaml")}, "is no list or directory of objects"),
+    ],
+)
+def test_inputs_of_an_extraction_are_checked_before_a_run(parameters: dict[str, str], named: str) -> None:
+    with pytest.raises(UserError, match=named) as raised:
+        checked_values(SPEC, parameters)
+    assert raised.value.remedy
+
+
+def test_paths_of_an_extraction_must_be_where_steps_see_them(tmp_path: Path) -> None:
+    (tmp_path / "obj").mkdir()
+    for name in ("input", "obj_base_dir"):
+        with pytest.raises(UserError, match=f"--param {name}=.* is a path of this machine"):
+            check_places_on_server({name: str(tmp_path / "obj")}, ())
+        check_places_on_server({name: "gs://bucket/build"}, ())
+        check_places_on_server({name: str(tmp_path / "obj")}, (str(tmp_path),))
+
+
 @pytest.mark.parametrize("start", ["pretrained", "pretrained-thumb"])
 def test_pretrained_policy_for_an_external_clang_is_named(start: str) -> None:
     with pytest.raises(UserError, match=f"start_from={start}: ") as raised:

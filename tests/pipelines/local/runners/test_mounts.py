@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from components.core.projects.link_recorder.recorder import write_recorder
 from components.platform.errors import UserError
 from pipelines.local.runners.mounts import mounted_paths
 
@@ -19,6 +20,11 @@ def database(path: Path, *commands: tuple[object, object]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     entries = [{"directory": str(d), "file": "a.c", "command": f"cc -c a.c -o {o}"} for d, o in commands]
     path.write_text(json.dumps(entries))
+    return path
+
+
+def make_directory(path: Path) -> Path:
+    path.mkdir(parents=True)
     return path
 
 
@@ -83,3 +89,25 @@ def test_mount_that_hides_image_directory_is_refused(path: str) -> None:
     with pytest.raises(UserError, match="would hide") as raised:
         shown("--existing", path)
     assert "--runner process" in raised.value.remedy
+
+
+def test_input_of_an_extraction_is_mounted_with_what_it_names(tmp_path: Path) -> None:
+    build, other = tmp_path / "build", tmp_path / "elsewhere"
+    for path in (build / "a.o", other / "b.o"):
+        made(path)
+    listed = database(tmp_path / "src" / "cc.json", (build, "a.o"), (build, other / "b.o"))
+    assert shown("--input", listed) == {listed, build, other}
+    (tmp_path / "link.params").write_text("-o\nprogram\na.o\n")
+    assert shown("--input", tmp_path / "link.params", "--obj-base-dir", build) == {tmp_path / "link.params", build}
+    assert shown("--input", other) == {other}
+
+
+def test_recorded_links_are_mounted_with_the_directories_of_their_links(tmp_path: Path) -> None:
+    compilers, build = tmp_path / "compilers", tmp_path / "build"
+    made(build / "program")
+    write_recorder(make_directory(compilers), "/usr/bin/ld.lld", "$here/links", "-Oz")
+    record = make_directory(compilers / "links" / "link-1")
+    texts = {"directory": str(build), "output": "program", "level": "-Oz", "status": "0", "messages": ""}
+    for name, text in {**texts, "arguments": "-o\0program\0"}.items():
+        (record / name).write_text(text)
+    assert shown("--input", compilers) == {compilers, build}
