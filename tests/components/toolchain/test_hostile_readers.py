@@ -21,9 +21,16 @@ from tests.attack.mutations import ROUNDS, SEED
 pytestmark = [pytest.mark.toolchain, pytest.mark.attack]
 
 CPP = Path("components/toolchain/cpp").resolve()
-TFLITE = [CPP / "policy/TFLitePolicy.cpp", *(CPP / "policy/tflite" / name for name in ("Model.cpp", "Operators.cpp"))]
+TFLITE = [CPP / "tflite" / name for name in ("TFLitePolicy.cpp", "Model.cpp", "Operators.cpp")]
 FLAGS = [
-    *("-std=c++17", "-fno-rtti", "-fno-exceptions", "-Wno-deprecated-declarations", "-Wno-dangling-else"),
+    *(
+        "-std=c++17",
+        "-fno-rtti",
+        "-fno-exceptions",
+        "-DMLGO_TFLITE",
+        "-Wno-deprecated-declarations",
+        "-Wno-dangling-else",
+    ),
     *("-g1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize=vptr,function", "-fno-sanitize-recover=undefined"),
     # What the readers do not use, the advisors, is not linked.
     *("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections", "-fuse-ld=lld"),
