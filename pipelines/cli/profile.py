@@ -55,7 +55,7 @@ def profile_command(server: PipelineServer | None, run: str, overrides: Path | N
     profile = profile_of_directory(Path(run)) if server is None else profile_of(find_run(server, run))
     rows = table_rows(profile.costs)
     say_table([title.upper() for title in COLUMNS], rows, "no step has ended whose figures are known")
-    for task in profile.failed:
+    for task in sorted(profile.failed):
         say(f"{task} failed: it may need more")
     for task, why in profile.unknown.items():
         say(f"nothing is known of {task}: {why}")
